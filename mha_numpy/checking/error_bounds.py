@@ -1,7 +1,7 @@
 """How wrong can each step be at most? Intervals, carried along with the numbers.
 
-Rounding moves each end of an `Interval` outwards by the largest relative error of the format. What
-float64 itself may round is estimated, generously: see `TINY`.
+Rounding keeps the order of numbers, so each end of an `Interval` moves outwards by as much as the
+format may round it. What float64 itself rounds is estimated, generously, in each operation.
 """
 
 from collections.abc import Mapping
@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from mha_numpy.checking.intervals import TINY, Interval, interval
+from mha_numpy.checking.intervals import Interval, interval
 from mha_numpy.checking.replay import check_formats
-from mha_numpy.checking.rounding import FORMATS
+from mha_numpy.checking.rounding import FORMATS, Format
 from mha_numpy.checking.tracing import Step, Trace
 from mha_numpy.checks import check_choice
 from mha_numpy.dtypes import Array
@@ -46,8 +46,7 @@ def error_bounds(
     Notes
     -----
     The bounds take the worst direction of each rounding, and forget that a number may occur twice.
-    So measured errors are usually several times smaller. What float64 itself rounds is estimated,
-    by 1e-12 of an array's largest number.
+    So measured errors are usually several times smaller. What float64 itself rounds is estimated.
 
     Examples
     --------
@@ -71,22 +70,15 @@ def error_bounds(
     format_of_sums = FORMATS[check_choice("sums", sums, FORMATS)]
     unit = 0.0 if format_of_sums.digits == 53 else format_of_sums.unit
 
-    @np.errstate(invalid="ignore")  # inf - inf, where a mask hides
+    @np.errstate(invalid="ignore", over="ignore")  # inf - inf, where a mask hides
     def rounded(step: Step, result: Any) -> Any:
-        name, array = step.name, step.array
-        if array.dtype.kind != "f":
+        if step.array.dtype.kind != "f":
             return result
         ends = interval(result)
-        slack = TINY * np.abs(array[np.isfinite(array)]).max(initial=0)
-        low, high = ends.low - slack, ends.high + slack
-        if name in formats:
-            format_, scale = FORMATS[formats[name]], scales.get(name, 1.0)
-            largest = np.maximum(np.abs(low), np.abs(high))
-            below = 2.0 ** max(format_.least_exponent - format_.digits, -1074)  # normal numbers
-            least = below / scale
-            off = np.maximum(format_.unit * largest, least)
-            off = np.where(largest * scale > format_.largest, np.inf, off)
-            low, high = low - off, high + off
+        low, high = ends.low, ends.high
+        if format_of_step := formats.get(step.name):
+            scale = scales.get(step.name, 1.0)
+            low, high = _round_ends(low, high, FORMATS[format_of_step], scale)
         low, high = (np.where(ends.is_mask, ends.low, end) for end in (low, high))
         return Interval(low, high, unit)
 
@@ -100,7 +92,23 @@ def error_bounds(
         }
 
 
+def _round_ends(low: Array, high: Array, format_: Format, scale: float) -> tuple[Array, Array]:
+    """Move the ends outwards as the format may round them; beyond its largest number is inf."""
+    below = 2.0 ** max(format_.least_exponent - format_.digits, -1074) / scale  # normal numbers
+    limit = format_.largest / scale
+    sure = limit * (1 + 2 * format_.unit)  # beyond it is inf, whatever way numbers are rounded
+    low_end = np.minimum(low - np.maximum(format_.unit * np.abs(low), below), limit)
+    high_end = np.maximum(high + np.maximum(format_.unit * np.abs(high), below), -limit)
+    low_end = np.where(low > sure, np.inf, np.where(low < -limit, -np.inf, low_end))
+    high_end = np.where(high < -sure, -np.inf, np.where(high > limit, np.inf, high_end))
+    if format_.has_inf:
+        return low_end, high_end
+    is_nan = (low < -limit) | (high > limit)
+    return np.where(is_nan, -np.inf, low_end), np.where(is_nan, np.inf, high_end)
+
+
 def _farthest(x: Interval, exact: Array) -> Array:
     """Return how far the ends are from the exact numbers; inf where these are NaN."""
     off = np.fmax(x.high - exact, exact - x.low)
-    return np.where(x.is_mask, 0, np.where(np.isnan(off), np.inf, off))
+    is_same = x.is_mask & (x.low == exact)
+    return np.where(is_same, 0, np.where(np.isnan(off), np.inf, off))

@@ -19,7 +19,8 @@ import numpy as np
 
 from mha_numpy.errors import ConfigError
 
-TINY = 1e-12  # of the largest number of an array: what float64 itself may round
+ROUND = 1e-15  # of a result: what float64 itself rounds in an operation, several times over
+TINY = 1e-12  # of a sum: what it rounds there
 
 MOVES = ("reshape", "swapaxes", "transpose", "repeat")  # methods that compute nothing
 
@@ -98,35 +99,45 @@ class Interval(np.lib.mixins.NDArrayOperatorsMixin):
         key = name, self.key, args, *options.items()
         return key if _is_hashable(key) else None
 
-    def max(self, *args: Any, **options: Any) -> "Interval":
+    def max(self, axis: Any = None, *, keepdims: bool = False, **others: Any) -> "Interval":
         """Return the largest numbers; a NaN is larger than all."""
+        _refuse("max", others)
         low, high, is_unknown = (
-            ends.max(*args, **options) for ends in (self.low, self.high, self.is_unknown)
+            ends.max(axis=axis, keepdims=keepdims)
+            for ends in (self.low, self.high, self.is_unknown)
         )
         low, high = np.where(is_unknown, -np.inf, low), np.where(is_unknown, np.inf, high)
-        return Interval(low, high, self.unit, key=self._key_after("max", args, options))
+        return Interval(low, high, self.unit, key=self._key_after("max", (axis, keepdims), {}))
 
-    def sum(self, *args: Any, **options: Any) -> "Interval":
+    def sum(self, axis: Any = None, *, keepdims: bool = False, **others: Any) -> "Interval":
         """Add up each end; rounding moves them outwards."""
-        low, high, size = (
-            ends.sum(*args, **options) for ends in (self.low, self.high, self.size_of_each)
+        _refuse("sum", others)
+        low, high, size_low, size_high = (
+            ends.sum(axis=axis, keepdims=keepdims)
+            for ends in (self.low, self.high, np.abs(self.low), np.abs(self.high))
         )
-        off, total = self.low.size // max(1, np.size(low)) * self.unit, None
-        is_share = bool((self.low >= 0).all())
+        unit = max(self.unit, ROUND)
+        off, total = self.low.size // max(1, np.size(low)) * unit, None
+        is_share = self.low.size > 0 and bool((self.low >= 0).all())
         # else a cell may meet the sum of others: x / x.sum(axis=-1)
-        if is_share and (options.get("keepdims") or not (args or options)):
+        if is_share and (keepdims or axis is None):
             total = Total(self.key, low, high, off)
-        if off:
-            low, high = low - off * size, high + off * size
-            if is_share:  # what is added later makes it no smaller than any summand, rounded once
-                low = np.maximum(low, (1 - self.unit) * self.low.max(*args, **options))
-        key = self._key_after("sum", args, options)
+        # rounding keeps the order, so each end has only its own errors
+        low, high = low - off * size_low, high + off * size_high
+        if is_share:  # what is added later makes it no smaller than any summand, rounded once
+            low = np.maximum(low, (1 - unit) * self.low.max(axis=axis, keepdims=keepdims))
+        key = self._key_after("sum", (axis, keepdims), {})
         return Interval(low, high, self.unit, key=key, total=total)
 
-    def mean(self, *args: Any, **options: Any) -> "Interval":
+    def mean(self, axis: Any = None, *, keepdims: bool = False, **others: Any) -> "Interval":
         """Divide a sum by the number of its summands."""
-        total = self.sum(*args, **options)
+        _refuse("mean", others)
+        total = self.sum(axis, keepdims=keepdims)
         return total / (self.low.size / max(1, np.size(total.low)))
+
+    def __bool__(self) -> bool:
+        """Refuse, for it may be both."""
+        raise _no_rule("a choice of Python")
 
     def __array__(self, *_: Any, **__: Any) -> Any:
         """Refuse what would compute with objects."""
@@ -143,13 +154,16 @@ class Interval(np.lib.mixins.NDArrayOperatorsMixin):
             for x in operands:
                 low = np.where(x.is_unknown, -np.inf, low)
                 high = np.where(x.is_unknown, np.inf, high)
+        if ufunc not in EXACT:
+            low, high = low * (1 - ROUND * np.sign(low)), high * (1 + ROUND * np.sign(high))
         unit = max(x.unit for x in operands)
         return Interval(low, high, unit, key=(ufunc, *(x.key for x in operands)))
 
     def __array_function__(self, function: Any, _: Any, args: Any, options: Any) -> Any:
         """Select, or join arrays, at each end."""
         if function is np.isneginf and len(args) == 1:
-            return Interval(1.0 * np.isneginf(self.high), 1.0 * np.isneginf(self.low))
+            low, high = (1.0 * np.isneginf(end) for end in (self.high, self.low))
+            return Interval(low, high, self.unit)
         if function is np.where and len(args) == 3:
             return _select(*map(interval, args))
         if function in JOINS:
@@ -159,6 +173,9 @@ class Interval(np.lib.mixins.NDArrayOperatorsMixin):
                 for end in ("low", "high")
             )
             return Interval(low, high, max(x.unit for x in parts))
+        if function is np.pad:
+            low, high = (np.pad(end, *args[1:], **options) for end in (self.low, self.high))
+            return Interval(low, high, self.unit)
         raise _no_rule(getattr(function, "__name__", function))
 
 
@@ -177,7 +194,12 @@ def _select(condition: Interval, a: Interval, b: Interval) -> Interval:
         np.where(is_a, a_end, np.where(is_b, b_end, outer(a_end, b_end)))
         for a_end, b_end, outer in ((a.low, b.low, np.minimum), (a.high, b.high, np.maximum))
     )
-    return Interval(low, high, max(a.unit, b.unit))
+    return Interval(low, high, max(condition.unit, a.unit, b.unit))
+
+
+def _refuse(method: str, options: dict[str, Any]) -> None:
+    if options:
+        raise _no_rule(f"{method} with {', '.join(options)}")
 
 
 def _no_rule(name: Any) -> ConfigError:
@@ -211,7 +233,7 @@ def _of_quotient(a: Interval, b: Interval) -> tuple[Any, Any]:
     _, least, most, off = b.total
     most, least = most * (1 + TINY) - a.high, least * (1 - TINY) - a.low  # of the rest
     of_low, of_high = a.low / (a.low + most), a.high / (a.high + np.maximum(least, 0))
-    is_known = np.isfinite(b.low) & np.isfinite(b.high)
+    is_known = (b.low > 0) & np.isfinite(b.high)  # else it may be 0 / 0
     of_low = np.where(is_known, np.where(a.low > 0, of_low, 0), -np.inf) / (1 + off)
     of_high = np.where(is_known, np.where(a.high > 0, of_high, 0), np.inf) / max(0, 1 - off)
     return np.fmax(low, of_low), np.fmin(high, of_high)
@@ -224,8 +246,8 @@ def _of_matmul(a: Interval, b: Interval) -> tuple[Any, Any]:
     )
     middle = middle_a @ middle_b
     radius = np.abs(middle_a) @ radius_b + radius_a @ (np.abs(middle_b) + radius_b)
-    if unit := max(a.unit, b.unit):
-        radius = radius + a.shape[-1] * unit * (a.size_of_each @ b.size_of_each)
+    off = a.shape[-1] * max(a.unit, b.unit, ROUND)
+    radius = radius + off * (a.size_of_each @ b.size_of_each)
     return middle - radius, middle + radius
 
 
@@ -256,4 +278,5 @@ RULES: dict[Any, Callable[..., tuple[Any, Any]]] = {
     np.invert: lambda a: (1 - a.high, 1 - a.low),
     np.bitwise_and: _of_each(np.minimum),
 }
+EXACT = {np.negative, np.maximum, np.invert, np.bitwise_and, np.matmul}  # or rounded in their rule
 JOINS = (np.concatenate, np.stack)

@@ -1,5 +1,6 @@
 """A trace computed again, with fewer digits in some of its steps or in all sums."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -52,9 +53,8 @@ class OneByOne(np.ndarray):
     ) -> Array:  # fmt: skip
         axes = tuple(range(x.ndim)) if axis is None else tuple(np.atleast_1d(axis) % x.ndim)
         total = np.full(x.sum(axis=axes).shape, 0.0 if initial is np._NoValue else initial)
-        summands = np.moveaxis(np.where(where, x, 0), axes, tuple(range(len(axes)))).reshape(
-            -1, *total.shape
-        )
+        x = np.moveaxis(np.where(where, x, 0), axes, tuple(range(len(axes))))
+        summands = x.reshape(math.prod(x.shape[: len(axes)]), *total.shape)
         for summand in summands:
             total = keep_digits(total + summand, self.digits)
         return np.expand_dims(total, axes) if keepdims else total

@@ -312,8 +312,10 @@ def differential_attention_jvp(tangents: Any, cache: DifferentialCache) -> Array
     of_both = [dots[name] for name in ("v", "bias", "sink", "head_gate")]
 
     # 1. out_1 = attention(q1, k1, v), out_2 = attention(q2, k2, v)
-    out_1_dot, _ = attention_jvp((dots["q1"], dots["k1"], *of_both), cache.first)
-    out_2_dot, _ = attention_jvp((dots["q2"], dots["k2"], *of_both), cache.second)
+    with _inside("first"):
+        out_1_dot, _ = attention_jvp((dots["q1"], dots["k1"], *of_both), cache.first)
+    with _inside("second"):
+        out_2_dot, _ = attention_jvp((dots["q2"], dots["k2"], *of_both), cache.second)
 
     # 2. and 3. difference = out_1 - share * out_2
     gain_dot = params_dot.pop("gain")

@@ -340,15 +340,16 @@ class Trace:
     def known_before(self, step: Step) -> dict[str, Step]:
         """Return all that an equation can name: the last step or constant of each name before it.
 
-        After several forward passes a backward could mean any of them, so such names are left out.
+        After several forward passes a backward, or a forward mode, could mean any of them, so such
+        names are left out.
         """
         before = [c for c in self.constants if c.number <= step.number]
         before += self.steps[: step.number - 1]
         found = {known.name: known for known in sorted(before, key=BY_NUMBER)}
-        if step.is_backward:
+        if step.is_backward or step.is_tangent:
             for known in before:
-                last = found.get(known.name, known)
-                if not known.is_backward and not _same_numbers(last.array, known.array):
+                last, is_forward = found.get(known.name, known), known.is_forward
+                if is_forward and not _same_numbers(last.array, known.array):
                     del found[known.name]
         return found
 

@@ -40,6 +40,16 @@ class Step:
         return self.own_name.startswith("d_")
 
     @property
+    def is_tangent(self) -> bool:
+        """Whether the step belongs to forward mode."""
+        return self.own_name.endswith("_dot")
+
+    @property
+    def is_forward(self) -> bool:
+        """Whether the step belongs to a forward pass."""
+        return not (self.is_backward or self.is_tangent)
+
+    @property
     def layout(self) -> str:
         """How the elements lie in memory: "C", "F", or "strided"."""
         flags = self.array.flags
@@ -58,7 +68,7 @@ class Step:
             "nbytes": self.array.nbytes,
             "layout": self.layout,
             "memory": self.memory,
-            "pass": "backward" if self.is_backward else "forward",
+            "pass": "backward" if self.is_backward else "forward" + " mode" * self.is_tangent,
         }
         return {**described, "values": _json_numbers(self.array)} if values else described
 

@@ -28,6 +28,11 @@ from mha_numpy.core.attention_jvp import MOVING
 from mha_numpy.core.qk_norm import GAIN_AXES
 from mha_numpy.errors import ConfigError, ShapeError
 from mha_numpy.layers import MultiHeadAttention
+from mha_numpy.variants import (
+    DifferentialParams,
+    differential_attention_forward,
+    differential_attention_jvp,
+)
 from tests.checking.tracing.whole import (
     assert_equations_hold,
     assert_whole,
@@ -141,6 +146,30 @@ def test_forward_mode_at_every_rank(seed):
     assert_close(tangents_of_outputs.lse_dot, t["lse_dot"], "exact")
     assert {f"{name}_dot" for name in moving} <= set(names)
     assert names.index("scores_dot") < names.index("lse_dot") < names.index("heads_dot")
+
+
+def test_after_two_forwards_a_tangent_could_mean_either(rng):
+    q, k, v = rng.normal(size=(3, 4, 5))
+    with trace() as t:
+        _, first = attention_forward(q, k, v)
+        attention_forward(2 * q, k, v)
+        attention_jvp({"k": k}, first)
+    with pytest.raises(ConfigError, match="scores_dot: its equation cannot be computed"):
+        t.evaluate("scores_dot")
+    assert t.steps[-1].as_dict()["pass"] == "forward mode"
+
+
+def test_forward_mode_of_differential_attention(rng):
+    """Each of the two attentions has its place, as in the forward pass."""
+    q1, k1, q2, k2, v = rng.normal(size=(5, 2, 3, 4, 5))
+    params = DifferentialParams(*rng.normal(size=(4, 5)), rng.normal(size=5))
+    with trace() as t:
+        _, cache = differential_attention_forward(
+            q1, k1, q2, k2, v, params=params, lambda_init=0.3, is_causal=True
+        )
+        differential_attention_jvp({"q1": q1, "k2": q2, "v": v}, cache)
+    assert_equations_hold(t)
+    assert {"first.weights_dot", "second.weights_dot"} <= {step.name for step in t}
 
 
 @pytest.mark.parametrize("seed", range(40))
