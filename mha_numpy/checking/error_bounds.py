@@ -1,7 +1,7 @@
 """How wrong can each step be at most? Intervals, carried along with the numbers.
 
 Rounding keeps the order of numbers, so each end of an `Interval` moves outwards by as much as the
-format may round it. What float64 itself rounds is estimated, generously, in each operation.
+format may round it. What float64 itself rounds in a sum is estimated, generously.
 """
 
 from collections.abc import Mapping
@@ -46,7 +46,8 @@ def error_bounds(
     Notes
     -----
     The bounds take the worst direction of each rounding, and forget that a number may occur twice.
-    So measured errors are usually several times smaller. What float64 itself rounds is estimated.
+    So measured errors are usually several times smaller. What float64 itself rounds in sums is
+    estimated.
 
     Examples
     --------

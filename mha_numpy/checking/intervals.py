@@ -19,8 +19,10 @@ import numpy as np
 
 from mha_numpy.errors import ConfigError
 
-ROUND = 1e-15  # of a result: what float64 itself rounds in an operation, several times over
-TINY = 1e-12  # of a sum: what it rounds there
+# What float64 itself rounds. An operation on single numbers keeps their order, so each end is as
+# rounded as the number itself. Only the order of additions may differ:
+ROUND = 1e-15  # in a sum of n numbers, n times as much of their sizes; several times over
+TINY = 1e-12  # of a sum, where a share of it is computed in another way
 
 MOVES = ("reshape", "swapaxes", "transpose", "repeat")  # methods that compute nothing
 
@@ -154,8 +156,6 @@ class Interval(np.lib.mixins.NDArrayOperatorsMixin):
             for x in operands:
                 low = np.where(x.is_unknown, -np.inf, low)
                 high = np.where(x.is_unknown, np.inf, high)
-        if ufunc not in EXACT:
-            low, high = low * (1 - ROUND * np.sign(low)), high * (1 + ROUND * np.sign(high))
         unit = max(x.unit for x in operands)
         return Interval(low, high, unit, key=(ufunc, *(x.key for x in operands)))
 
@@ -278,5 +278,4 @@ RULES: dict[Any, Callable[..., tuple[Any, Any]]] = {
     np.invert: lambda a: (1 - a.high, 1 - a.low),
     np.bitwise_and: _of_each(np.minimum),
 }
-EXACT = {np.negative, np.maximum, np.invert, np.bitwise_and, np.matmul}  # or rounded in their rule
 JOINS = (np.concatenate, np.stack)

@@ -1,5 +1,8 @@
 """Formats of floats, and traces that are computed again with rounded steps."""
 
+import math
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -287,8 +290,6 @@ def test_what_float64_rounds_is_in_the_bounds(size, rng):
     most = 0.0
     for _ in range(50):
         with trace() as t:
-            x = record("factor", size * rng.uniform(0.5, 2, 6), "D")
-            record("same", np.exp(np.log(x)), "D", "factor * 1.0")  # but for its last digits
             softmax_forward(size * rng.normal(size=(3, 6)))
             rms_norm_forward(size * rng.normal(size=(3, 6)), rng.normal(size=6))
         found, bounds = replay(t, {}), error_bounds(t, {})
@@ -530,6 +531,20 @@ def test_only_a_share_of_the_same_numbers_is_below_1(name):
         found = replay(t, formats, scales=scales, sums="bfloat16")["r"]
         bounds = error_bounds(t, formats, scales=scales, sums="bfloat16")["r"]
         assert (np.abs(found - t["r"]) <= bounds).all()
+
+
+def test_sums_hold_the_exact_one(rng):
+    """In whatever order float64 adds up."""
+    for _ in range(20):
+        a, b = rng.normal(size=(2, 500))
+        known = Interval(a, a)
+        for found, exact in ((known.sum(), math.fsum(a)), (known @ b, _dot_exactly(a, b))):
+            assert float(found.low) < exact < float(found.high)
+            assert float(found.high - found.low) < 1e-9
+
+
+def _dot_exactly(a, b):
+    return float(sum(Fraction(x) * Fraction(y) for x, y in zip(a, b, strict=True)))
 
 
 def test_ends_of_sums_by_hand():
