@@ -120,13 +120,13 @@ class Interval(np.lib.mixins.NDArrayOperatorsMixin):
         )
         unit = max(self.unit, ROUND)
         off, total = self.low.size // max(1, np.size(low)) * unit, None
-        is_share = self.low.size > 0 and bool((self.low >= 0).all())
+        is_positive = self.low.size > 0 and bool((self.low >= 0).all())
         # else a cell may meet the sum of others: x / x.sum(axis=-1)
-        if is_share and (keepdims or axis is None):
+        if is_positive and (keepdims or axis is None):
             total = Total(self.key, low, high, off)
         # rounding keeps the order, so each end has only its own errors
         low, high = low - off * size_low, high + off * size_high
-        if is_share:  # what is added later makes it no smaller than any summand, rounded once
+        if is_positive:  # what is added later makes it no smaller than any summand, rounded once
             low = np.maximum(low, (1 - unit) * self.low.max(axis=axis, keepdims=keepdims))
         key = self._key_after("sum", (axis, keepdims), {})
         return Interval(low, high, self.unit, key=key, total=total)
@@ -138,7 +138,7 @@ class Interval(np.lib.mixins.NDArrayOperatorsMixin):
         return total / (self.low.size / max(1, np.size(total.low)))
 
     def __bool__(self) -> bool:
-        """Refuse, for it may be both."""
+        """Refuse, because it may be both."""
         raise _no_rule("a choice of Python")
 
     def __array__(self, *_: Any, **__: Any) -> Any:
