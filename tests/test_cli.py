@@ -282,8 +282,10 @@ def test_ctrl_c_ends_a_training_with_a_checkpoint_from_which_it_goes_on(tmp_path
     command = ["train", "reverse", "--steps", "100000", "--backend", "numpy",
                "--checkpoint", str(checkpoint)]  # fmt: skip
     training = subprocess.Popen(
-        [sys.executable, "-m", "mha_numpy", *command], stderr=subprocess.PIPE, text=True
-    )
+        [sys.executable, "-m", "mha_numpy", *command], stderr=subprocess.PIPE, text=True,
+        # a shell lets its jobs in the background ignore Ctrl+C, and so would this one
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
     while not checkpoint.exists():  # written after 100 steps
         assert training.poll() is None
         time.sleep(0.05)
