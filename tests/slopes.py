@@ -42,15 +42,15 @@ def assert_forward_mode(forward, jvp, backward, inputs, seed=0):
     A jvp that returns two tangents is also about the final state.
     """
     tangents, rng = random_tangents(inputs, seed), np.random.default_rng(seed)
-    dots = jvp(tangents, forward(**inputs)[1])
+    _, cache = forward(**inputs)
+    dots = jvp(tangents, cache)
     dots = dots if isinstance(dots, tuple) else (dots,)
 
     def outputs(**moved):
-        out, cache = forward(**moved)
-        return (out, cache.final_state) if len(dots) > 1 else (out,)
+        out, kept = forward(**moved)
+        return (out, kept.final_state) if len(dots) > 1 else (out,)
 
     assert_slopes(dots, slopes(outputs, inputs, tangents))
-    _, cache = forward(**inputs)
     d_outs = [rng.normal(size=array.shape) for array in outputs(**inputs)]
     d_final = {"d_final_state": d_outs[1]} if len(dots) > 1 else {}
     grads = backward(d_outs[0], cache, **d_final)._asdict()

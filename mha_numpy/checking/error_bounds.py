@@ -68,8 +68,7 @@ def error_bounds(
     """
     scales = {} if scales is None else scales
     check_formats(recorded, formats, scales)
-    format_of_sums = FORMATS[check_choice("sums", sums, FORMATS)]
-    unit = 0.0 if format_of_sums.digits == 53 else format_of_sums.unit
+    unit = FORMATS[check_choice("sums", sums, FORMATS)].unit
 
     @np.errstate(invalid="ignore", over="ignore")  # inf - inf, where a mask hides
     def rounded(step: Step, result: Any) -> Any:

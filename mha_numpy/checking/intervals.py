@@ -5,7 +5,7 @@ and so on.
 
 In few digits, a sum is rounded after each of its n additions. Its running total is a number of the
 format, so rounding to the nearest moves the next total by no more than its last summand, nor by
-more than u times the total. Hence a sum is off by at most n u times the sum of the sizes, however
+more than u times the total. So a sum is off by at most n u times the sum of the sizes, however
 large n is.
 Sources: Rump 2010, *Verification methods*, sections 5 and 9 (products of matrices by midpoint and
 radius); Jeannerod and Rump 2013, *Improved error bounds for inner products in floating-point
@@ -93,13 +93,18 @@ class Interval(np.lib.mixins.NDArrayOperatorsMixin):
 
         def moved(*args: Any, **options: Any) -> Interval:
             low, high = (getattr(end, name)(*args, **options) for end in (self.low, self.high))
-            return Interval(low, high, self.unit, key=self._key_after(name, args, options))
+            key = self._key_after(name, *args, *options.items())
+            return Interval(low, high, self.unit, key=key)
 
         return moved
 
-    def _key_after(self, name: str, args: Any, options: dict[str, Any]) -> Any:
-        key = name, self.key, args, *options.items()
-        return key if _is_hashable(key) else None
+    def _key_after(self, *how: Any) -> Any:
+        """Return the key of what a method makes of these numbers, None for one of its own."""
+        try:
+            hash(how)
+        except TypeError:  # it contains an array
+            return None
+        return self.key, *how
 
     def max(self, axis: Any = None, *, keepdims: bool = False, **others: Any) -> "Interval":
         """Return the largest numbers; a NaN is larger than all."""
@@ -109,7 +114,7 @@ class Interval(np.lib.mixins.NDArrayOperatorsMixin):
             for ends in (self.low, self.high, self.is_unknown)
         )
         low, high = np.where(is_unknown, -np.inf, low), np.where(is_unknown, np.inf, high)
-        return Interval(low, high, self.unit, key=self._key_after("max", (axis, keepdims), {}))
+        return Interval(low, high, self.unit, key=self._key_after("max", axis, keepdims))
 
     def sum(self, axis: Any = None, *, keepdims: bool = False, **others: Any) -> "Interval":
         """Add up each end; rounding moves them outwards."""
@@ -128,7 +133,7 @@ class Interval(np.lib.mixins.NDArrayOperatorsMixin):
         low, high = low - off * size_low, high + off * size_high
         if is_positive:  # what is added later makes it no smaller than any summand, rounded once
             low = np.maximum(low, (1 - unit) * self.low.max(axis=axis, keepdims=keepdims))
-        key = self._key_after("sum", (axis, keepdims), {})
+        key = self._key_after("sum", axis, keepdims)
         return Interval(low, high, self.unit, key=key, total=total)
 
     def mean(self, axis: Any = None, *, keepdims: bool = False, **others: Any) -> "Interval":
@@ -177,14 +182,6 @@ class Interval(np.lib.mixins.NDArrayOperatorsMixin):
             low, high = (np.pad(end, *args[1:], **options) for end in (self.low, self.high))
             return Interval(low, high, self.unit)
         raise _no_rule(getattr(function, "__name__", function))
-
-
-def _is_hashable(key: Any) -> bool:
-    try:
-        hash(key)
-    except TypeError:  # it contains an array
-        return False
-    return True
 
 
 def _select(condition: Interval, a: Interval, b: Interval) -> Interval:

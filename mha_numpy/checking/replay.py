@@ -52,7 +52,7 @@ class OneByOne(np.ndarray):
         where: Any = True, **_: Any,
     ) -> Array:  # fmt: skip
         axes = tuple(range(x.ndim)) if axis is None else tuple(np.atleast_1d(axis) % x.ndim)
-        total = np.full(x.sum(axis=axes).shape, 0.0 if initial is np._NoValue else initial)
+        total = np.full(x.sum(axis=axes).shape, initial)
         x = np.moveaxis(np.where(where, x, 0), axes, tuple(range(len(axes))))
         summands = x.reshape(math.prod(x.shape[: len(axes)]), *total.shape)
         for summand in summands:
@@ -87,7 +87,7 @@ def replay(
     sums : str
         The format of all sums within steps, as those of a product or of softmax. Numbers are added
         one after another, and the total is rounded to the digits of the format each time. Its range
-        does not matter, for a kernel would keep powers in it.
+        does not matter, because a kernel would keep powers in it.
 
     Returns
     -------

@@ -153,18 +153,17 @@ def attention_jvp(
     dots = attention_tangents(tangents, inputs)
     kernels, steps = find_attention_kernels(inputs, backend), None
     if kernels is None:
-        cells = cache.find_cells()
-        steps = attention_steps_jvp(dots, cells, lse, inputs)
+        steps = attention_steps_jvp(dots, cache.find_cells(), lse, inputs)
         heads_dot, lse_dot = steps.heads_dot, steps.lse_dot
     else:
         if cells is not None:  # the equations' output is its caller's to change: mix once more
             heads = shared_matmul(cells.dropped, inputs.v, cells.visible)
         heads_dot, lse_dot = kernel_jvp(kernels, dots, heads, lse, inputs)
     out_dot = gate_heads_jvp(heads_dot, dots["head_gate"], heads, inputs.head_gate, lse)
-    if steps is not None and cells is not None and is_watched():
+    if steps is not None and is_watched():
         of_inputs = {f"{name}_dot": dot for name, dot in dots.items()}
         tangents = {**of_inputs, **steps._asdict(), "gated_dot": out_dot}
-        record_attention_jvp(inputs, cells.visible, tangents)
+        record_attention_jvp(inputs, cache.find_cells().visible, tangents)
     return AttentionTangents._make(
         dot.astype(inputs.dtype, copy=False) for dot in (out_dot, lse_dot)
     )

@@ -18,9 +18,9 @@ import numpy as np
 
 FUNCTIONS: dict[str, Any] = {"erf": np.vectorize(math.erf, otypes=[float])}
 MOVES = ("reshape", "transpose", "swapaxes")  # methods that compute nothing
-for _method in ("sum", "mean", "max", "min", "prod", "any", "all", "std", "var", "clip", "ptp"):
-    # NumPy imports a part of itself at the first call, which an equation may not
-    getattr(np, _method)(np.ones(1), *[0, 1] * (_method == "clip"))
+REDUCTIONS = ("sum", "mean", "max", "min", "prod", "any", "all", "std", "var")
+for reduction in REDUCTIONS:  # at the first call NumPy imports a part of itself; no equation may
+    getattr(np.ones(1), reduction)()
 
 
 @functools.lru_cache(maxsize=1024)

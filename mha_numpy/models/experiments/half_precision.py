@@ -119,8 +119,8 @@ HALF_PRECISION = Experiment(
     "that are off by 7%.",
     "huggingface/candle, issue 3727, and sonos/tract, pull request 2586; pytorch/pytorch, issue "
     "119131; NVIDIA/cudnn-frontend, issue 744",
-    "All three sizes come out again in a few lines of NumPy. The cause of the third is a "
-    "suspicion: the tests of that kernel were changed later, too.",
+    "All three sizes come out again in a few lines of NumPy. The cause of the third is the "
+    "reporter's suspicion.",
     "The sum adds powers of e one by one, rounding to float16 after each. The scores are products "
     "of random queries and keys as large as in the report. For the gradients, 8 queries point away "
     "from all keys, so that their scores are between -250 and -500, as in the report; backward "

@@ -37,7 +37,7 @@ def precision_atlas(
     results : sequence of str
         Whose digits are counted, two in a panel.
     kind : {"error", "bound"}
-        What was measured, or what computed bounds allow.
+        The measured digits, or what computed bounds allow.
     result : Result, optional
         Of your own runs of the experiment "rounding"; default: the published one.
 
@@ -69,7 +69,7 @@ def precision_atlas(
         raise ConfigError(f"results: expected a list of some of {RESULTS}; got {describe(results)}")
     result = load_result("rounding") if result is None else result
     lost = {of: digits_lost(result, of, name, kind=kind) for of in results}
-    rows, after_all = [row.removeprefix(KERNEL) for row in ROWS], list(ROWS).index(ALL) + 1
+    rows, at_all = [row.removeprefix(KERNEL) for row in ROWS], list(ROWS).index(ALL)
     drawn = []
     for pair in (results[i : i + 2] for i in range(0, len(results), 2)):
         cells = np.concatenate([list(lost[of].values()) for of in pair], axis=1)
@@ -77,7 +77,7 @@ def precision_atlas(
             "", " ".join(_in_words(of, lost[of], SIZES) for of in pair),
             np.clip(np.where(np.isfinite(cells), cells, 0) / FULL, 0, 1), None, _texts(cells),
             rows, [str(size) for _ in pair for size in SIZES], broken=_is_beyond(cells),
-            widest="9.9", kind="sh", parts=pair, breaks=(after_all - 1, after_all),
+            widest="9.9", kind="sh", parts=pair, breaks=(at_all, at_all + 1),
         )  # fmt: skip
         drawn.append(grid.draw())
     panels, wide = zip(*drawn, strict=True)

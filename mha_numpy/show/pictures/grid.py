@@ -76,7 +76,7 @@ class Grid(NamedTuple):
                 wide = min(max(least, CELL), (room + gap) / n_columns - gap)
                 if wide >= least:
                     high = CELL if wide >= CELL else max(LOW, wide)
-                    return _Layout(left, math.floor(wide), math.floor(high), gap, size)
+                    return self._place(left, math.floor(wide), math.floor(high), gap, size)
         gap = PLAIN_GAP
         pitch = min(PLAIN + gap, room / n_columns, TALLEST / n_rows)
         if pitch < 8:
@@ -84,7 +84,17 @@ class Grid(NamedTuple):
         wide, high = (max(pitch - gap, THICK / n) for n in (n_columns, n_rows))
         if self.rows and n_rows * ROW <= TALLEST:
             high = max(high, ROW - gap)
-        return _Layout(left, wide, high, gap, 0)
+        return self._place(left, wide, high, gap, 0)
+
+    def _place(self, left: float, wide: float, high: float, gap: float, size: int) -> "_Layout":
+        """Return where each column and row begins, blocks apart from one another."""
+        n_rows, n_columns = self.shares.shape
+        of_each = max(1, n_columns // max(1, len(self.parts)))
+        across = [(wide + gap) * i + BREAK * (i // of_each) for i in range(n_columns)]
+        down = [
+            (high + gap) * i + BREAK * sum(row <= i for row in self.breaks) for i in range(n_rows)
+        ]
+        return _Layout(left, wide, high, gap, size, across, down)
 
     def _paint(self, at: "_Layout") -> Drawing:
         drawn = Drawing(self.name, self.desc)
@@ -97,7 +107,7 @@ class Grid(NamedTuple):
             for i, line in enumerate(wrapped(self.name, PHONE - MARGIN - x, "m")):
                 drawn.text(x, top + 14 + LINE * i, line, "t" if self.is_marked else "m")
             top += 24 + LINE * i
-        across, down = self._places(at)
+        across, down = at.across, at.down
         for i, part in enumerate(self.parts):
             drawn.text(left + across[i * len(across) // len(self.parts)], top + 14, part, "m")
         top += 24 if self.parts else 0
@@ -135,21 +145,10 @@ class Grid(NamedTuple):
         ):
             yield slice(*rows), slice(*columns)
 
-    def _places(self, at: "_Layout") -> tuple[list[float], list[float]]:
-        """Return how far to the right each column begins, and how far down each row."""
-        n_rows, n_columns = self.shares.shape
-        of_each = max(1, n_columns // max(1, len(self.parts)))
-        across = [(at.wide + at.gap) * i + BREAK * (i // of_each) for i in range(n_columns)]
-        down = [
-            (at.high + at.gap) * i + BREAK * sum(row <= i for row in self.breaks)
-            for i in range(n_rows)
-        ]
-        return across, down
-
     def _name_columns(self, drawn: Drawing, at: "_Layout", left: float, top: float) -> float:
         """Write the columns' words, turned where they do not fit; return where cells begin."""
         pitch, n = at.wide + at.gap, self.shares.shape[1]
-        places = [left + x + at.wide / 2 for x in self._places(at)[0]]
+        places = [left + x + at.wide / 2 for x in at.across]
         if self.columns is None:
             if n > MAX_NUMBERS:
                 every = _every(n, pitch)
@@ -169,35 +168,35 @@ class Grid(NamedTuple):
         return top + high + 8
 
     def _name_rows(self, drawn: Drawing, at: "_Layout", left: float, top: float) -> None:
-        pitch, n, down = at.high + at.gap, self.shares.shape[0], self._places(at)[1]
+        pitch, n = at.high + at.gap, self.shares.shape[0]
         every = math.ceil(PITCH / pitch)
         words, kind = self.rows, self.kind
         if words is None and n > MAX_NUMBERS:
             words, kind, every = [str(i) for i in range(n)], "s", _every(n, pitch)
         for i, word in list(enumerate(words or ()))[::every]:
-            y = top + down[i] + at.high / 2 + 5
+            y = top + at.down[i] + at.high / 2 + 5
             drawn.text(left - 8, y, shortened(word, at.left - 7, kind), kind, align="end")
 
     def _write_numbers(self, drawn: Drawing, at: "_Layout", left: float, top: float) -> None:
-        size, (across, down) = "" if at.size == NUMBER else " s3", self._places(at)
+        size = "" if at.size == NUMBER else " s3"
         cells = zip(np.ndindex(*self.shares.shape), self.numbers, strict=True)
         for (row, column), text in cells:
             share = abs(float(self.shares[row, column]))
             weight = " z" if text in ("0", "") else " b" if self.is_marked and share >= 0.1 else ""
-            x = left + across[column] + at.wide / 2
-            y = top + down[row] + at.high / 2 + 5
+            x = left + at.across[column] + at.wide / 2
+            y = top + at.down[row] + at.high / 2 + 5
             if text:
                 drawn.text(x, y, text, f"n{size}{weight}")
 
     def _mark_blind(self, drawn: Drawing, at: "_Layout", left: float, top: float) -> None:
         """Write over rows that may attend to nothing, once for neighbours."""
         assert self.blind is not None
-        across = self.shares.shape[1] * (at.wide + at.gap) - at.gap
+        across = at.across[-1] + at.wide
         text = "sees nothing" if across > 96 else "∅"
         long = width_of(text) + 6
         edges = np.diff(np.pad(self.blind.astype(np.int8), 1))
         for first, past in zip(*(np.nonzero(edges == sign)[0] for sign in (1, -1)), strict=True):
-            y = top + (first + past) / 2 * (at.high + at.gap) - at.gap / 2
+            y = top + (at.down[first] + at.down[past - 1] + at.high) / 2
             drawn.box(left + (across - long) / 2, y - 9, long, 18, fill="card", rx=4)
             drawn.text(left + across / 2, y + 5, text, "s", align="middle")
 
@@ -208,6 +207,8 @@ class _Layout(NamedTuple):
     high: float
     gap: float
     size: int  # of a number; 0: without
+    across: list[float]  # where each column begins
+    down: list[float]  # and each row
 
     @property
     def has_numbers(self) -> bool:

@@ -1,5 +1,7 @@
 """A trace is true: every equation of every step is computed anew from what is on record."""
 
+import subprocess
+import sys
 from contextlib import nullcontext
 
 import numpy as np
@@ -146,6 +148,18 @@ def test_forward_mode_at_every_rank(seed):
     assert_close(tangents_of_outputs.lse_dot, t["lse_dot"], "exact")
     assert {f"{name}_dot" for name in moving} <= set(names)
     assert names.index("scores_dot") < names.index("lse_dot") < names.index("heads_dot")
+
+
+def test_an_equation_may_be_the_first_to_call_a_method_of_numpy():
+    """NumPy imports a part of itself then, for which an equation has no builtins."""
+    code = (
+        "import ast, numpy as np; x = np.ones(2);"
+        "from mha_numpy.checking.tracing.equations import evaluate;"
+        "tree = ast.parse('x.mean() + x.min() + x.std()', mode='eval').body;"
+        "print(evaluate(tree, {'x': x}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "2.0\n"
 
 
 def test_after_two_forwards_a_tangent_could_mean_either(rng):

@@ -17,8 +17,6 @@ from mha_numpy.models.experiments.rounding import (
     ROWS,
     SIZES,
     STEPS,
-    arm_of,
-    bounds_by_errors,
     digits_lost,
     measure,
     scale_for,
@@ -147,12 +145,6 @@ def test_what_each_step_reaches():
         assert (lost["d_k"][ALL] > np.max([lost["d_k"][step] for step in STEPS], axis=0)).all()
 
 
-def test_no_bound_of_the_atlas_is_exceeded():
-    result = load_result("rounding")
-    assert 0.3 < max(result.values("used", arm).max() for arm in ARMS) <= 1
-    assert np.median(bounds_by_errors(result)) < 50
-
-
 def test_the_picture_has_a_number_for_each_cell():
     picture = precision_atlas("bfloat16", ["d_k"])
     text = picture.svg()
@@ -205,7 +197,3 @@ def test_the_strongest_colour_is_one_and_a_half_digits():
 def test_wrong_calls(arguments, options, message):
     with pytest.raises(ConfigError, match=message):
         precision_atlas(*arguments, **options)
-
-
-def test_arms_have_names():
-    assert list(ARMS) == [arm_of(name, size) for name in NAMES for size in SIZES]
